@@ -63,7 +63,8 @@ NO_EFFECT: Mapping[str, NoEffect] = {
         "the umask of the process decides about the permissions of local state", ("false",)
     ),
     "buffered.records.per.partition": NoEffect(
-        "penstock.batch.max.records and penstock.batch.max.bytes limit a batch", ("1000",)
+        "a lane queues at most about 10,000 records of a partition and 64 MB in all; a batch is "
+        "limited by penstock.batch.max.records and penstock.batch.max.bytes", ("1000",)
     ),
     "built.in.metrics.version": NoEffect("the metrics have one version", ("latest",)),
     "config.providers": NoEffect("values are used as they are written"),

@@ -12,9 +12,12 @@ import pytest
 from engine.lane_driver import Driver, open_driver
 from penstock import Processor, ProcessorContext, PunctuationType, Record, StreamsBuilder, Topology
 from penstock.engine.continuous import lane as lane_module
+from penstock.engine.continuous import queue_limits
 from penstock.engine.continuous.messages import Committed, Grant, Pause, Resume, Running
 from penstock.engine.plan.batch_plan import TaskPlan
 from penstock.log import Log, RecordColumns, open_log
+from penstock.record import TaskId
+from penstock.task import chunk_size
 from penstock.task.queue import CHUNK
 
 #: The values that `note` was called with. The application is pickled, so functions refer to it by
@@ -117,6 +120,52 @@ def test_waiting_records_of_a_slow_task_are_bounded(
             driver.lane.step(0.001)
         (source,) = task.offsets
         assert 0 < task.queued(source) <= 2 * lane_module.POLL_RECORDS
+
+
+def test_memory_of_waiting_records_is_bounded(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand large records may take more memory than a worker has."""
+    monkeypatch.setattr(lane_module, "LONGEST_ROUND_S", 0.0)
+    monkeypatch.setattr(queue_limits, "MOST_BYTES", 1 << 20)
+    on_note.append(lambda: time.sleep(0.001))
+    for _ in range(200):
+        log.append("words", 0, RecordColumns([b"k"] * 2, [b"v" * 50_000] * 2))
+    with running(log, tmp_path, noting(), "words") as driver:
+        (task,) = driver.lane._tasks.values()
+        (source,) = task.offsets
+        most = 0
+
+        def is_done() -> bool:
+            nonlocal most
+            most = max(most, task.queued(source))
+            return len(noted) == 400
+
+        driver.run_until(is_done)
+        # One poll more: it returns up to 4 MiB, although the file has only some kilobytes.
+        assert 0 < most <= 6 * (1 << 20) // 50_000
+
+
+def test_tasks_of_a_lane_share_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records of the first task may take each round as a whole."""
+    monkeypatch.setattr(lane_module, "LONGEST_ROUND_S", 0.05)
+    monkeypatch.setattr(chunk_size, "TARGET_S", 0.001)
+    on_note.append(lambda: time.sleep(0.001))
+    with open_log(tmp_path / "log.db") as log:
+        log.create_topic("words", 3)
+        for partition in range(3):
+            records = RecordColumns([b"k"] * 2_000, [b"%d" % partition] * 2_000)
+            log.append("words", partition, records)
+        lease = log.take_lease("words")
+        with open_driver(log, lease, tmp_path / "state", noting()) as driver:
+            for partition in range(3):
+                task_id = TaskId(0, partition)
+                driver.send(Grant(TaskPlan(task_id), {("words", partition): 0}))
+            driver.run_until(lambda: len(noted) >= 600)
+    shares = [noted.count(str(partition)) for partition in range(3)]
+    assert min(shares) > max(shares) / 3, shares
 
 
 def test_lane_waits_for_records_after_the_end_of_max_task_idle(log: Log, tmp_path: Path) -> None:

@@ -83,11 +83,11 @@ class RecordQueue:
     """
 
     __slots__ = (
-        "_extract", "_extracted", "_feeds", "_finished", "_handlers", "_head_headers", "_measured",
-        "_next", "_plain_time", "_rejected", "_runtime", "_sees_headers", "_serdes", "_source",
-        "_sums", "at", "corrupted", "cut", "forward", "has_head", "key", "name", "next_offset",
-        "partition", "partition_time", "rows", "skipped", "taken", "time", "topic", "value",
-        "whole",
+        "_extract", "_extracted", "_feed_bytes", "_feeds", "_finished", "_handlers",
+        "_head_headers", "_measured", "_next", "_plain_time", "_rejected", "_runtime",
+        "_sees_headers", "_serdes", "_source", "_sums", "at", "corrupted", "cut", "forward",
+        "has_head", "key", "name", "next_offset", "partition", "partition_time", "rows", "skipped",
+        "taken", "time", "topic", "value", "whole",
     )
 
     def __init__(
@@ -121,6 +121,8 @@ class RecordQueue:
         self._handlers = source.handlers
         self._runtime = runtime
         self._feeds: deque[PartitionColumns] = deque()
+        #: The size of each feed.
+        self._feed_bytes: deque[int] = deque()
         #: The index of the next record of the first feed.
         self._next = 0
         #: The index of the first record of the first feed that `take_consumed` has not returned.
@@ -183,6 +185,7 @@ class RecordQueue:
     def _drop_feed(self) -> None:
         """Remove the first feed, whose records are consumed."""
         rows = self._feeds.popleft()
+        self._feed_bytes.popleft()
         if self._measured < len(rows):
             self._finished.append((rows, self._measured, len(rows)))
         self._next = self._measured = 0
@@ -200,9 +203,16 @@ class RecordQueue:
         """The number of queued records."""
         return sum(map(len, self._feeds)) - self._next + self.has_head
 
-    def add(self, rows: PartitionColumns) -> None:
-        """Append records."""
+    @property
+    def size_bytes(self) -> int:
+        """The size of the feeds, as far as it is known. A feed stays until all of it is
+        consumed."""
+        return sum(self._feed_bytes)
+
+    def add(self, rows: PartitionColumns, size: int = 0) -> None:
+        """Append records. `size`: their bytes, if `size_bytes` is used."""
         self._feeds.append(rows)
+        self._feed_bytes.append(size)
         if not self.has_head:
             self.next_head()
 

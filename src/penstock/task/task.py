@@ -26,6 +26,7 @@ from penstock.task.error_handling import ExceptionHandlers, NodeFailed, skipping
 from penstock.task.gc_pause import gc_paused
 from penstock.task.idle_wait import IdleWait
 from penstock.task.measurements import Measurements
+from penstock.task.meters import measure_rows
 from penstock.task.node_meters import measured_source
 from penstock.task.origins import OutputOrigins
 from penstock.task.priority_queue import JavaPriorityQueue
@@ -154,10 +155,10 @@ class Task:
         for record in records:
             self._add(partition, record.columns())
 
-    def _add(self, partition: Partition, rows: PartitionColumns) -> None:
+    def _add(self, partition: Partition, rows: PartitionColumns, size: int = 0) -> None:
         queue = self._queues[partition]
         was_empty = not queue.has_head
-        queue.add(rows)
+        queue.add(rows, size)
         if was_empty and queue.has_head:
             self._waiting.add(queue)
 
@@ -217,9 +218,10 @@ class Task:
         )
 
     def add_columns(self, records: PartitionColumns) -> None:
-        """Append records to the queue of their partition."""
+        """Append records to the queue of their partition, and measure them for `queued_bytes`."""
         assert records.topic is not None
-        self._add((records.topic, records.partition), records)
+        size = measure_rows(records, 0, len(records), 0).bytes
+        self._add((records.topic, records.partition), records, size)
 
     def process_available(self, cut: Collection[Partition], enough: Callable[[], bool]) -> bool:
         """Process queued records by time, until `enough` returns True after some of them.
@@ -256,6 +258,10 @@ class Task:
     def queued(self, partition: Partition) -> int:
         """The number of queued records of a partition."""
         return self._queues[partition].size
+
+    def queued_bytes(self, partition: Partition) -> int:
+        """The size of the records that the queue of a partition keeps in memory."""
+        return self._queues[partition].size_bytes
 
     @property
     def taken_records(self) -> int:

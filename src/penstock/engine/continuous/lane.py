@@ -45,6 +45,7 @@ from penstock.engine.continuous.messages import (
     Start,
     Stop,
 )
+from penstock.engine.continuous.queue_limits import QueueLimits
 from penstock.engine.continuous.restorer import RestoreDone, Restorer
 from penstock.engine.failpoints import failpoint
 from penstock.engine.packaging.bundle import Bundle
@@ -67,8 +68,8 @@ log = logging.getLogger(__name__)
 
 #: The longest wait for records. Messages of the driver end it.
 LONGEST_POLL_S = 0.5
-#: About how many records one poll returns. A lane is behind if polls return half of that,
-#: or if more are queued.
+#: About how many records one poll returns. A lane is behind if polls return half of that, or if
+#: much is queued.
 POLL_RECORDS = 10_000
 #: How long a round processes records, before it looks at messages, schedules and new records.
 LONGEST_ROUND_S = 0.1
@@ -109,8 +110,6 @@ class Lane:
         self._has_progressed = False
         #: When the current round stops to process (monotonic).
         self._round_ends_at = 0.0
-        #: The partitions that are not read, because enough of their records are queued.
-        self._full: set[TopicPartition] = set()
         #: The wall clock, the epoch and the positions of global tables, in the form of a plan.
         self._context = BatchPlan(0, 0, 0, {})
         self._globals_due = 0.0
@@ -118,6 +117,7 @@ class Lane:
         self._reported: dict[tuple[str, int], int] = {}
         self._writer: Writer | None = None
         self._tail: TailReader = worker.log.tail()
+        self._limits = QueueLimits(self._tail)
         #: Held from the time at which lines are taken until they are sent.
         self._sending_lines = threading.Lock()
         # Also lines of user code that runs for long are sent.
@@ -222,7 +222,8 @@ class Lane:
 
     def _step(self, longest_wait_s: float) -> None:
         self._poll(min(self._poll_seconds(), longest_wait_s))
-        self._limit_queues()
+        if not self._is_paused:
+            self._limits.apply(self._tasks.values())
         self._driver.check()
         self._handle_messages()
         if self._writer is None:
@@ -259,18 +260,7 @@ class Lane:
             self._owners[at].add(records)
         number = sum(map(len, polled))
         self._times.add_records(number)
-        self._pacer.is_behind = number >= POLL_RECORDS // 2 or bool(self._full)
-
-    def _limit_queues(self) -> None:
-        """Stop reading partitions whose records take long, or wait for those of others."""
-        limit = max(self._config.buffered_records_per_partition, POLL_RECORDS)
-        full = {
-            at for task in self._tasks.values() for at in task.offsets if task.queued(at) > limit
-        }
-        if full != self._full and not self._is_paused:
-            self._tail.pause(full - self._full)
-            self._tail.resume(self._full - full)
-            self._full = full
+        self._pacer.is_behind = number >= POLL_RECORDS // 2 or bool(self._limits)
 
     def _poll_seconds(self) -> float:
         """How long the next poll may wait."""
@@ -299,7 +289,7 @@ class Lane:
         now = wall_clock_ms()
         self._refresh_topics(now)
         self._round_ends_at = time.monotonic() + LONGEST_ROUND_S
-        for task in self._tasks.values():
+        for task in self._in_turn():
             self._capture.set_task(task.task_id)
             try:
                 task.refresh_limits(now)
@@ -312,6 +302,14 @@ class Lane:
                 raise _TaskFailed(task) from error
         self._capture.set_task(None)
         failpoint("processed")
+
+    def _in_turn(self) -> list[LaneTask]:
+        """Return the tasks in the order of this round. The first one may use up its time, and is
+        the last one of the next round."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            self._tasks[tasks[0].task_id] = self._tasks.pop(tasks[0].task_id)
+        return tasks
 
     def _is_round_over(self) -> bool:
         """Whether a commit, a message of the driver, or anything else is due."""
@@ -415,7 +413,7 @@ class Lane:
             elif isinstance(message, Resume):
                 self._is_paused = False
                 self._tail.resume(self._owners)
-                self._full = set()
+                self._limits.forget()
             elif isinstance(message, SetCommitPace):
                 self._pacer.set_early(message.is_early)
             elif isinstance(message, Stop):

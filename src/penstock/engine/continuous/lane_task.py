@@ -153,6 +153,10 @@ class LaneTask:
         """The number of queued records of a source partition."""
         return self.task.queued(partition)
 
+    def queued_bytes(self, partition: TopicPartition) -> int:
+        """The size of the queued records of a source partition."""
+        return self.task.queued_bytes(partition)
+
     @property
     def has_records(self) -> bool:
         """Whether any record is queued."""

@@ -31,9 +31,10 @@ from penstock.log.embedded.topics import TopicRow, find_partition, find_topic
 from penstock.log.errors import OffsetOutOfRange, UnknownTopic
 from penstock.log.types import LogBatch, OffsetAndTimestamp, PartitionOffsets, TopicPartition
 
-#: A step reads stored batches until it has this much.
+#: A step reads stored batches until it has this much. The bytes are those in memory: records may be
+#: a thousand times smaller in the file.
 _STEP_RECORDS = 4096
-_STEP_BYTES = 1024 * 1024
+_STEP_BYTES = 4 * 1024 * 1024
 
 # One statement sees one snapshot: the partition and its batches from a position on.
 _STEP = f"""
@@ -168,7 +169,7 @@ class EmbeddedRangeReader(RangeReader):
                 stored = decode_batch(db, row, layout, data)
                 joiner.add((layout, row.append_time), row.base, row.last, stored)
                 records += row.records
-                size += row.bytes
+                size += stored.nbytes
                 if records >= _STEP_RECORDS or size >= _STEP_BYTES:
                     break
             else:

@@ -28,8 +28,10 @@ from penstock.log.kafka.ranges import KafkaRanges
 from penstock.log.types import TopicPartition
 from penstock.record import PartitionColumns
 
-#: A paused partition with more records held is not fetched.
+#: A paused partition is not fetched while more of its records are held.
 _MOST_HELD = 20_000
+#: Or more bytes: its share of this, or the least share if many partitions are followed.
+_MOST_HELD_BYTES, _LEAST_HELD_BYTES = 64 << 20, 4 << 20
 #: A partition that is not at its end and sent nothing for this time is checked.
 _SILENCE_S = 2.0
 #: How long one request may take that checks whether the brokers respond.
@@ -205,9 +207,15 @@ class KafkaTailReader(TailReader):
             self._on_error(fetched, followed)
         else:
             followed.retry = None
-        if followed.is_paused and len(followed.held) > _MOST_HELD:
+        if followed.is_paused and self._fills(followed, 1.0):
             self._pause_fetch(fetched.where, followed)
         return followed.at_end and not followed.is_paused
+
+    def _fills(self, followed: _Followed, part: float) -> bool:
+        """Whether more is held of a partition than this part of its limits."""
+        most_bytes = max(_LEAST_HELD_BYTES, _MOST_HELD_BYTES / len(self._followed))
+        held = followed.held
+        return len(held) > part * _MOST_HELD or held.size > part * most_bytes
 
     def _pause_fetch(self, where: TopicPartition, followed: _Followed) -> None:
         if not followed.is_fetch_paused:
@@ -216,7 +224,7 @@ class KafkaTailReader(TailReader):
 
     def _resume_fetch(self, where: TopicPartition, followed: _Followed) -> None:
         """Fetch a partition again, once little is held of it."""
-        if followed.is_fetch_paused and len(followed.held) <= _MOST_HELD // 2:
+        if followed.is_fetch_paused and not self._fills(followed, 0.5):
             followed.is_fetch_paused = False
             self._consumer.resume([where])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from penstock.log.kafka.encoding import columns_size
 from penstock.record import NO_HEADERS, PartitionColumns
 
 
@@ -19,6 +20,11 @@ class ColumnBuffer:
 
     def __len__(self) -> int:
         return self._records
+
+    @property
+    def size(self) -> int:
+        """The bytes of the records."""
+        return sum(map(columns_size, self._pieces))
 
     def add(self, columns: PartitionColumns, start: int) -> bool:
         """Add records; those below the offset `start` were fetched earlier and are dropped.
