@@ -40,11 +40,12 @@ def test_messages_arrive_in_order_and_a_closed_end_is_noticed(
     try:
         lane = Channel(
             server.endpoint.connect(), decode_from_driver, received.put,
-            lambda: received.put("closed"),
+            lambda: received.put("closed"), send_timeout_s=30,
         )
         heard: queue.Queue[object] = queue.Queue()
         driver = Channel(
-            accepted.get(timeout=30), decode_from_lane, heard.put, lambda: heard.put("closed")
+            accepted.get(timeout=30), decode_from_lane, heard.put, lambda: heard.put("closed"),
+            send_timeout_s=30,
         )
         lane.send(Hello(7, "host", os.getpid()))
         lane.send(Released(TaskId(1, 2)))
@@ -65,11 +66,38 @@ def test_message_that_cannot_be_read_is_logged_and_closes_the_connection(
 ) -> None:
     ours, theirs = Pipe()
     closed = threading.Event()
-    Channel(ours, decode_from_lane, print, closed.set)
+    Channel(ours, decode_from_lane, print, closed.set, send_timeout_s=30)
     theirs.send_bytes(b"no message of a lane")
     assert closed.wait(30)
     assert "A message between the driver and a lane cannot be read: " in caplog.text
     assert "same version of penstock" in caplog.text
+
+
+@pytest.mark.parametrize("hosts", [None, ("127.0.0.1", "127.0.0.1")])
+def test_send_to_a_process_that_reads_nothing_ends(hosts: tuple[str, str] | None) -> None:
+    """The other end is stopped, or its host is lost. The driver must not wait for it: it would
+    neither notice that the lane is silent, nor talk to the other lanes."""
+    accepted: queue.Queue[Connection] = queue.Queue()
+    server = ControlServer(hosts, accepted.put)
+    closed = threading.Event()
+
+    def send_until_closed(channel: Channel[object]) -> None:
+        while not closed.is_set():
+            channel.send(Grant(TaskPlan(TaskId(0, 0), positions={"s" * 10_000: 1}), {}))
+
+    try:
+        with server.endpoint.connect():
+            driver: Channel[object] = Channel(
+                accepted.get(timeout=30), decode_from_lane, lambda message: None, closed.set,
+                send_timeout_s=0.2,
+            )
+            sender = threading.Thread(target=send_until_closed, args=(driver,), daemon=True)
+            sender.start()
+            assert closed.wait(30), "the connection is given up"
+            sender.join(30)
+            assert not sender.is_alive()
+    finally:
+        server.close()
 
 
 def test_connection_with_a_wrong_key_is_refused(caplog: pytest.LogCaptureFixture) -> None:

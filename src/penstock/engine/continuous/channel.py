@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
@@ -39,17 +40,27 @@ class Endpoint(NamedTuple):
         return connection
 
 
+def limit_waits(connection: Connection, option: int, seconds: float) -> None:
+    """Set how long reads (`SO_RCVTIMEO`) or writes (`SO_SNDTIMEO`) may wait; 0 for any time."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+        limit = struct.pack("ll", int(seconds), round(seconds % 1 * 1e6))
+        duplicate.setsockopt(socket.SOL_SOCKET, option, limit)
+
+
 class Channel(Generic[M]):
     """One end of a connection. A thread reads it and passes on each message.
 
-    Any thread may send. After the connection is lost, messages are dropped, and `on_closed` has
-    been called once.
+    Any thread may send. A message waits for at most `send_timeout_s` until the other end reads the
+    earlier ones; then the connection is given up. After the connection is lost, messages are
+    dropped, and `on_closed` has been called once.
     """
 
     def __init__(
         self, connection: Connection, decode: Callable[[bytes], M],
-        on_message: Callable[[M], object], on_closed: Callable[[], object],
+        on_message: Callable[[M], object], on_closed: Callable[[], object], *,
+        send_timeout_s: float,
     ) -> None:
+        limit_waits(connection, socket.SO_SNDTIMEO, send_timeout_s)
         self._connection = connection
         self._decode = decode
         self._on_message = on_message
@@ -61,11 +72,13 @@ class Channel(Generic[M]):
     def send(self, message: object) -> None:
         """Send a message."""
         data = encode(message)
-        try:
-            with self._sending:
+        with self._sending:
+            try:
                 self._connection.send_bytes(data)
-        except (OSError, ValueError):
-            log.debug("A message was dropped: the connection is closed.")
+            except (OSError, ValueError) as error:
+                log.debug("A message was dropped: the connection is closed or stuck: %s", error)
+                # A part of the message may have been sent.
+                self._shut_down()
 
     def _read(self) -> None:
         try:
@@ -85,10 +98,13 @@ class Channel(Generic[M]):
 
     def close(self) -> None:
         """Close the connection. The other end notices it."""
+        with self._sending:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
         # A thread reads the connection, and closes it at its end.
-        with contextlib.suppress(OSError), self._sending:
-            duplicate = socket.socket(fileno=os.dup(self._connection.fileno()))
-            try:
-                duplicate.shutdown(socket.SHUT_RDWR)
-            finally:
-                duplicate.close()
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(fileno=os.dup(self._connection.fileno())) as duplicate,
+        ):
+            duplicate.shutdown(socket.SHUT_RDWR)

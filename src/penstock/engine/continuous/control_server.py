@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import socket
-import struct
 import threading
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
@@ -18,7 +16,7 @@ from multiprocessing.connection import Connection, Listener, answer_challenge, d
 from secrets import token_bytes
 from typing import Any
 
-from penstock.engine.continuous.channel import Endpoint
+from penstock.engine.continuous.channel import Endpoint, limit_waits
 from penstock.errors import ConfigException
 
 log = logging.getLogger(__name__)
@@ -65,10 +63,10 @@ class ControlServer:
     def _authenticate(self, connection: Connection) -> None:
         """Pass on a connection whose other end knows the key, and close any other."""
         try:
-            _limit_reads(connection, HANDSHAKE_S)
+            limit_waits(connection, socket.SO_RCVTIMEO, HANDSHAKE_S)
             deliver_challenge(connection, self.endpoint.key)
             answer_challenge(connection, self.endpoint.key)
-            _limit_reads(connection, 0)
+            limit_waits(connection, socket.SO_RCVTIMEO, 0)
         except AuthenticationError:
             log.warning("A connection with a wrong key was refused.")
         except (EOFError, OSError) as error:
@@ -104,13 +102,3 @@ def _listen(hosts: tuple[str, str] | None, port: int) -> Listener:
             f"{error.strerror}. Set {DRIVER_PORT} to a free port, one for each application of "
             "this host, or to 0 for any free port. spark.driver.bindAddress is the address."
         ) from error
-
-
-def _limit_reads(connection: Connection, seconds: int) -> None:
-    """Set how long a read may wait; 0 for any time."""
-    duplicate = socket.socket(fileno=os.dup(connection.fileno()))
-    try:
-        limit = struct.pack("ll", seconds, 0)
-        duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-    finally:
-        duplicate.close()

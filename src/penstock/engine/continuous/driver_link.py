@@ -49,7 +49,8 @@ class DriverLink:
         self._is_lost = False
         self._closed = threading.Event()
         self._channel: Channel[DriverMessage] = Channel(
-            connection, decode_from_driver, self._receive, self._lose
+            connection, decode_from_driver, self._receive, self._lose,
+            send_timeout_s=SILENCE_S,
         )
 
     def start_heartbeats(self) -> None:

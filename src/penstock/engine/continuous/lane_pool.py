@@ -245,7 +245,8 @@ class _LaneConnection:
     def open(self, connection: Connection) -> None:
         """Start to read the connection."""
         self.channel = Channel(
-            connection, decode_from_lane, self._receive, lambda: self._receive(None)
+            connection, decode_from_lane, self._receive, lambda: self._receive(None),
+            send_timeout_s=SILENCE_S,
         )
 
     def _receive(self, message: LaneMessage | None) -> None:
