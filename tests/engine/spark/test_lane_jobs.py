@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -58,3 +59,21 @@ def test_only_a_lost_worker_may_be_replaced(text: str, expected: bool) -> None:
     (error,) = ended
     assert isinstance(error, WorkerLost) is expected
     assert isinstance(error, StreamsException)
+
+
+def test_lanes_may_end_while_their_executors_are_looked_up(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lanes of a decommissioned executor are about to end."""
+    starter = SparkLanes.__new__(SparkLanes)
+    starter._context = SimpleNamespace()
+    starter._application_id, starter._id = "app", "id"
+    starter._threads = dict.fromkeys(range(3), threading.current_thread())
+
+    def executors_of_group(context: object, group: str) -> set[str]:
+        starter._threads.pop(2, None)
+        return {group[-1]}
+
+    monkeypatch.setattr(lanes, "leaving_executors", lambda context: {"0", "1"})
+    monkeypatch.setattr(lanes, "executors_of_group", executors_of_group)
+    assert starter._find_leaving() == {0, 1}

@@ -122,7 +122,8 @@ class SparkLanes:
         try:
             executors = leaving_executors(self._context)
             return frozenset(
-                serial for serial in (self._threads if executors else ())
+                # Other threads remove the lanes that end meanwhile.
+                serial for serial in (list(self._threads) if executors else ())
                 if executors & executors_of_group(self._context, self._group(serial))
             )
         except (Py4JError, OSError):
