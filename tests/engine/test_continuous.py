@@ -25,6 +25,7 @@ from penstock import (
     Topology,
 )
 from penstock.engine.lifecycle import State
+from penstock.errors import StreamsException
 from penstock.log import Log, RecordColumns, open_log
 from penstock.log.types import TopicPartition
 
@@ -230,6 +231,31 @@ def test_failure_ends_the_application_and_commits_nothing_of_it(log: Log, run: A
         pass
     assert "topic=lines, partition=0, offset=1" in str(raised.value)
     assert read(log, "counts") == []
+
+
+class Panic(BaseException):
+    """As a native library raises it, or asyncio."""
+
+
+def panicking() -> Topology:
+    def panic(key: str, value: str) -> None:
+        raise Panic("out of order")
+
+    builder = StreamsBuilder()
+    builder.stream("lines", key=TEXT, value=TEXT).foreach(panic)
+    return builder.build()
+
+
+def test_exception_that_is_no_error_ends_the_application_with_its_reason(
+    log: Log, run: Any
+) -> None:
+    write(log, "lines", "a")
+    with (
+        pytest.raises(StreamsException, match="Task 0_0 failed: Panic: out of order") as raised,
+        run(panicking()),
+    ):
+        pass
+    assert "in panic" in raised.value.user_traceback
 
 
 def test_replaced_thread_processes_the_records_again(

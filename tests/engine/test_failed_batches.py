@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +83,26 @@ def test_processor_that_fails_in_init_fails_the_batch(tmp_path: Path) -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-def test_user_code_that_calls_exit_fails_the_batch(tmp_path: Path) -> None:
+class Panic(BaseException):
+    """As a native library raises it, or asyncio."""
+
+
+def panic() -> None:
+    raise Panic(3)
+
+
+@pytest.mark.parametrize(("end", "expected"), [
+    (lambda: sys.exit(3), "SystemExit: 3"), (panic, "Panic: 3"),
+])
+def test_user_code_that_raises_no_error_fails_the_batch(
+    tmp_path: Path, end: Callable[[], None], expected: str
+) -> None:
     topology = topology_of(
-        lambda builder: builder.stream("in").foreach(lambda key, value: sys.exit(3))
+        lambda builder: builder.stream("in").foreach(lambda key, value: end())
     )
     with Application(topology, tmp_path, {"in": 1}) as app:
         app.send("in", ("k", "v", 1))
-        with pytest.raises(StreamsException, match="Task 0_0 failed: SystemExit: 3"):
+        with pytest.raises(StreamsException, match=f"Task 0_0 failed: {expected}"):
             app.run()
 
 

@@ -15,6 +15,7 @@ from penstock.engine.continuous import lane_commit
 from penstock.engine.continuous import restorer as restorer_module
 from penstock.engine.continuous.messages import (
     Committed,
+    Ended,
     Grant,
     Hello,
     Pause,
@@ -147,3 +148,22 @@ def test_tasks_that_write_to_many_partitions_share_no_transaction(
             assert len(begun) == transactions
             found = log.committed("words", [("words", 0), ("words", 1)])
             assert {each.offset for each in found.values()} == {1}
+
+
+def test_driver_hears_of_the_end_although_a_resource_cannot_be_closed(
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the signs of life of a lane without tasks would never end."""
+    def fail() -> None:
+        raise ValueError("cannot be closed")
+
+    with open_driver(log, log.take_lease("words"), tmp_path / "state") as driver:
+        lane = driver.lane
+        close, lane._tail.close = lane._tail.close, fail  # type: ignore[method-assign]
+        lane.close(Ended(reason="it was asked"))
+        close()
+        received: list[object] = []
+        with pytest.raises(EOFError):
+            received.extend(driver.messages())
+        assert received[-1] == Ended(reason="it was asked")
+    assert "cannot be closed" in caplog.text

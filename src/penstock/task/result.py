@@ -84,14 +84,14 @@ class TaskResult:
     #: The records that were dropped.
     drops: tuple[DropNote, ...] = ()
     #: The error of a failed batch. Then only the outputs and dead letters are meaningful.
-    failure: Exception | None = None
+    failure: BaseException | None = None
     #: The dead letters of the record that failed the batch.
     dead_letters: list[tuple[Any, ...]] = field(default_factory=list)
     format_version: int = FORMAT_VERSION
 
     @classmethod
     def failed(
-        cls, task_id: TaskId, failure: Exception, state: TaskState,
+        cls, task_id: TaskId, failure: BaseException, state: TaskState,
         outputs: list[tuple[Any, ...]], dead_letters: list[tuple[Any, ...]],
     ) -> TaskResult:
         """The result of a failed batch: the outputs so far, and the dead letters among them."""

@@ -210,7 +210,7 @@ class Task:
             except StreamsException as failure:
                 return self.failed(failure)
 
-    def failed(self, failure: Exception) -> TaskResult:
+    def failed(self, failure: BaseException) -> TaskResult:
         """The result of a failed batch: the outputs so far, and the dead letters among them."""
         return TaskResult.failed(
             self.task_id, failure, self._state(), list(self._collector.outputs),

@@ -139,11 +139,11 @@ class Lane:
                 while not self._is_stopping:
                     self.step(LONGEST_POLL_S)
                 self._commit()
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                # User code may call exit(), and native libraries may panic.
                 last = self.describe_end(error)
-            except SystemExit as error:
-                # User code that calls exit() must not end the worker.
-                last = Ended(outcome=self._encode_failure(error), reason=str(error))
             finally:
                 self.close(last)
 
@@ -156,12 +156,12 @@ class Lane:
             find_replicas(bundle.directory, bundle.graph),
         ))
 
-    def describe_end(self, error: Exception) -> Ended:
+    def describe_end(self, error: BaseException) -> Ended:
         """Return the last message of a lane that an error has ended."""
         if isinstance(error, Fenced | OutcomeUnknown | DriverLost):
             return Ended(reason=str(error), is_fenced=True)
-        if isinstance(error, _TaskFailed) and isinstance(error.__cause__, Exception):
-            cause = error.__cause__
+        cause = error.__cause__
+        if isinstance(error, _TaskFailed) and cause is not None:
             outcome = error.task.failure(cause)
             return Ended(outcome=encode_outcome(outcome), reason=str(cause))
         return Ended(outcome=self._encode_failure(error), reason=str(error))
@@ -178,8 +178,24 @@ class Lane:
         self._driver.send(Ready())
 
     def close(self, last: Ended) -> None:
-        """Give up all tasks, and send the last message."""
-        self._restorer.close()
+        """Give up all tasks, and send the last message, although a part cannot be closed."""
+        global_tables = self._worker.global_tables
+        releases = [
+            self._restorer.close, self._close_tasks, self._tail.close, global_tables.log_drops,
+            global_tables.release,
+        ]
+        if self._writer is not None:
+            releases.append(self._writer.close)
+        for release in releases:
+            try:
+                release()
+            except Exception:
+                log.exception("A part of lane %d could not be closed.", self._serial)
+        self._send_lines(end_line=True)
+        self._driver.send(last)
+        self._driver.close()
+
+    def _close_tasks(self) -> None:
         for task in self._tasks.values():
             self._capture.set_task(task.task_id)
             try:
@@ -188,14 +204,6 @@ class Lane:
                 log.exception("Task %s could not be closed.", task.task_id)
         self._capture.set_task(None)
         self._tasks.clear()
-        self._tail.close()
-        self._worker.global_tables.log_drops()
-        self._worker.global_tables.release()
-        if self._writer is not None:
-            self._writer.close()
-        self._send_lines(end_line=True)
-        self._driver.send(last)
-        self._driver.close()
 
     def _encode_failure(self, error: BaseException) -> bytes:
         """Encode the failure of the lane itself."""
@@ -298,7 +306,9 @@ class Lane:
                     task.note_idle(self._tail, now)
                 elif task.process(self._tail, now, self._is_round_over):
                     self._has_progressed = True
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 raise _TaskFailed(task) from error
         self._capture.set_task(None)
         failpoint("processed")

@@ -350,7 +350,7 @@ class LaneTask:
         before, self._counted = self._counted, counters
         return {name: amount - before.get(name, 0) for name, amount in counters.items()}
 
-    def failure(self, error: Exception) -> TaskOutcome:
+    def failure(self, error: BaseException) -> TaskOutcome:
         """Return the report of a failure, with the dead letters of the failed record.
 
         Under at-least-once processing on a broker, the outputs before the failure are included.

@@ -173,8 +173,10 @@ class Worker:
                     # Nothing has happened yet, and the retry rebuilds the replica.
                     log.warning("Retrying task %s: %s", task_id, error)
                     return run.run(capture.lines)
-            except (Exception, SystemExit) as error:
-                # User code that calls exit() must not end the worker.
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                # User code may call exit(), and native libraries may panic.
                 failure = Failure.of(str(task_id), error)
         record = TaskRecord(plan.number, attempt, task_plan.state)
         return TaskOutcome(task_id, record, logged=capture.lines(), failure=failure), []
