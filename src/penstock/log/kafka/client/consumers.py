@@ -25,6 +25,9 @@ _SLICE_S = 0.02
 #: The most messages that one call of the consumer returns. Larger lists are slower.
 _CONSUME_MESSAGES = 1000
 _UNKNOWN_OFFSET = -1
+#: How long to wait for the leaders of new topics. librdkafka itself looks for them once a second,
+#: and fetches nothing before. Without a response it does so nevertheless.
+METADATA_S = 1.0
 
 
 class Fetched(NamedTuple):
@@ -83,6 +86,7 @@ class PythonConsumer:
         self._is_lost = False
         #: Written by any thread.
         self._is_woken = False
+        self._topics: set[str] = set()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -90,15 +94,25 @@ class PythonConsumer:
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionConsumer.assign`."""
+        self._find_leaders(positions)
         self._consumer.incremental_assign([
             KafkaPartition(*where, position) for where, position in positions.items()
         ])
 
     def replace(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionConsumer.replace`."""
+        self._find_leaders(positions)
         self._consumer.assign([
             KafkaPartition(*where, position) for where, position in positions.items()
         ])
+
+    def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for the leaders of new topics, see `METADATA_S`."""
+        new = {where.topic for where in partitions} - self._topics
+        self._topics |= new
+        with contextlib.suppress(KafkaException):
+            for topic in new:
+                self._consumer.list_topics(topic, timeout=METADATA_S)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """See `PartitionConsumer.unassign`."""

@@ -6,6 +6,7 @@ Settings that need Python callbacks, and a missing library, leave the Python cli
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +19,12 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from penstock import native
 from penstock.log.kafka.client.connection import create_client
-from penstock.log.kafka.client.consumers import Fetched, PartitionConsumer, PythonConsumer
+from penstock.log.kafka.client.consumers import (
+    METADATA_S,
+    Fetched,
+    PartitionConsumer,
+    PythonConsumer,
+)
 from penstock.log.kafka.client.errors import PURGED, UNKNOWN_TOPIC
 from penstock.log.kafka.client.retry import Retry
 from penstock.log.kafka.client.settings import CLIENT_LOGGER
@@ -112,6 +118,7 @@ class NativeConsumer(_NativeClient):
 
     def __init__(self, extension: RdKafka, settings: dict[str, str]) -> None:
         self._consumer = _create(extension, lambda: extension.Consumer(settings))
+        self._topics: set[str] = set()
         super().__init__(extension, self._consumer)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -120,6 +127,7 @@ class NativeConsumer(_NativeClient):
             self._consumer.assign,
             [(*where, position) for where, position in positions.items()],
         )
+        self._find_leaders(positions)
 
     def replace(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `PartitionConsumer.replace`."""
@@ -127,6 +135,16 @@ class NativeConsumer(_NativeClient):
             self._consumer.replace,
             [(*where, position) for where, position in positions.items()],
         )
+        self._find_leaders(positions)
+
+    def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for the leaders of new topics, see `METADATA_S`."""
+        new = {where.topic for where in partitions} - self._topics
+        if new:
+            self._topics |= new
+            with contextlib.suppress(KafkaException):
+                # Of all topics that the consumer has been assigned.
+                self._call(self._consumer.ping, _milliseconds(METADATA_S), None)
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
         """See `PartitionConsumer.unassign`."""
