@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ import pytest
 from penstock.engine.continuous import restorer as restorer_module
 from penstock.engine.continuous.lane_task import RestoredReplica
 from penstock.engine.continuous.messages import Grant
-from penstock.engine.continuous.restorer import RestoreDone, Restorer
+from penstock.engine.continuous.restorer import RestoreDone, Restorer, RestoreStopped
 from penstock.engine.plan.batch_plan import BatchPlan, TaskPlan
 from penstock.engine.worker.outcome import OnRestoring, RestoringStore
 from penstock.engine.worker.worker import Worker
@@ -98,3 +99,27 @@ def test_progress_is_reported_about_once_a_second(monkeypatch: pytest.MonkeyPatc
     assert ended.wait(30)
     restorer.close()
     assert reported == [(TaskId(0, 7), position) for position in (0, 3, 6, 9)]
+
+
+def test_restore_is_stopped_when_the_lane_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would open the files of the replica again after the lane has closed them."""
+    started = threading.Event()
+    done: list[RestoreDone] = []
+
+    def restore(
+        worker: object, granted: Grant, context: BatchPlan, on_restoring: OnRestoring
+    ) -> RestoredReplica:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            on_restoring((RestoringStore("rows", "changes", 0, 0, 1, 10),))
+            started.set()
+        return RestoredReplica(None, ())
+
+    monkeypatch.setattr(restorer_module, "restore_replica", restore)
+    restorer = Restorer(cast(Worker, FakeWorker()), done.append, lambda task_id, stores: None)
+    restorer.add(grant(0), CONTEXT)
+    restorer.add(grant(1), CONTEXT)
+    assert started.wait(30)
+    restorer.close()
+    (stopped,) = done
+    assert isinstance(stopped.error, RestoreStopped)

@@ -6,6 +6,7 @@ several requests for each.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -17,12 +18,19 @@ from penstock.engine.continuous.messages import Grant
 from penstock.engine.plan.batch_plan import BatchPlan
 from penstock.engine.worker.outcome import OnRestoring, RestoringStore
 from penstock.engine.worker.worker import Worker
+from penstock.errors import StreamsException
 from penstock.record import TaskId
 
 #: How often the progress of a restore is reported. A restore in one chunk has none.
 PROGRESS_INTERVAL_S = 1.0
 #: At most so many tasks are fetched together, so that the first ones start early.
 TASKS_PER_FETCH = 16
+#: How long `close` waits for the current chunk of a restore.
+CLOSE_S = 5.0
+
+
+class RestoreStopped(StreamsException):
+    """The lane ends during a restore. The next owner of the task continues it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,9 @@ class Restorer:
         self._on_progress = on_progress
         self._waiting: deque[tuple[Grant, BatchPlan]] = deque()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="penstock-restore")
+        self._closed = threading.Event()
+        #: Held while the thread restores.
+        self._restoring = threading.Lock()
 
     def add(self, grant: Grant, context: BatchPlan) -> None:
         """Restore a task. `context`: epoch and incarnation."""
@@ -55,6 +66,10 @@ class Restorer:
 
     def _restore_next(self) -> None:
         """Restore the tasks that wait, up to a limit. Called once for each task."""
+        with self._restoring:
+            self._restore_waiting()
+
+    def _restore_waiting(self) -> None:
         chosen: list[tuple[Grant, BatchPlan]] = []
         while self._waiting and len(chosen) < TASKS_PER_FETCH:
             chosen.append(self._waiting.popleft())
@@ -74,11 +89,14 @@ class Restorer:
             self._on_done(done)
 
     def _progress_of(self, task_id: TaskId) -> OnRestoring:
-        """A function that reports the progress of a task, unless the last report is too recent."""
+        """A function that reports the progress of a task, unless the last report is too recent. It
+        is called after each chunk, and ends the restore of a lane that ends."""
         reported = -PROGRESS_INTERVAL_S
 
         def report(stores: tuple[RestoringStore, ...]) -> None:
             nonlocal reported
+            if self._closed.is_set():
+                raise RestoreStopped(f"The restore of task {task_id} is stopped.")
             now = time.monotonic()
             if now - reported >= PROGRESS_INTERVAL_S:
                 reported = now
@@ -94,6 +112,9 @@ class Restorer:
         self._worker.replicas.fetch(tasks, context)
 
     def close(self) -> None:
-        """Restore no more tasks. Does not wait for the current one."""
+        """Restore no more tasks, and stop the current restore: the replicas are closed next."""
+        self._closed.set()
         self._waiting.clear()
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._restoring.acquire(timeout=CLOSE_S):
+            self._restoring.release()
