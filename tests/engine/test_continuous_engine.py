@@ -239,20 +239,37 @@ def test_lane_that_cannot_be_fenced_keeps_its_tasks(
     start_two(stage)
     lost = stage.granted(1)
     refusals = [LogBusy("busy"), LogBusy("still busy")]
-    fence = stage.lease.fence_writer
+    fence = stage.lease.fence_writers
 
-    def refuse(grant: Any) -> None:
+    def refuse(grants: Any) -> None:
         if refusals:
             raise refusals.pop()
-        fence(grant)
+        fence(grants)
 
-    monkeypatch.setattr(stage.lease, "fence_writer", refuse)
+    monkeypatch.setattr(stage.lease, "fence_writers", refuse)
     stage.lanes.connections[1].close()
     for _ in range(2):
         with pytest.raises(LogBusy):
             stage.run_until(lambda: False)
         assert not stage.granted(2) & lost
     stage.run_until(lambda: stage.granted(2) >= lost)
+
+
+def test_lanes_of_a_lost_host_are_fenced_together(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Kafka each may have an open transaction, which takes half a second to abort."""
+    start_two(stage)
+    fence, calls = stage.lease.fence_writers, []
+
+    def note(grants: Any) -> None:
+        calls.append(sorted(grant.serial for grant in grants))
+        fence(grants)
+
+    monkeypatch.setattr(stage.lease, "fence_writers", note)
+    monkeypatch.setattr(lane_pool, "SILENCE_S", 0.2)
+    stage.run_until(lambda: calls)
+    assert calls[0] == [1, 2]
 
 
 def test_silent_lane_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,11 +176,15 @@ class Lease(ABC):
     def create_writer(self) -> WriterGrant:
         """Let one more process write on behalf of the holder. Recorded in the log at once."""
 
-    @abstractmethod
     def fence_writer(self, grant: WriterGrant) -> None:
-        """End a writer. Its later transactions raise `Fenced`.
+        """End a writer. See `fence_writers`."""
+        self.fence_writers([grant])
 
-        Returns when its last transaction is decided and, if it is committed, readable.
+    @abstractmethod
+    def fence_writers(self, grants: Collection[WriterGrant]) -> None:
+        """End writers. Their later transactions raise `Fenced`. May be repeated.
+
+        Returns when their last transactions are decided and, if they are committed, readable.
         """
 
     @abstractmethod

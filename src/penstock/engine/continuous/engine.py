@@ -234,11 +234,8 @@ class ContinuousEngine:
 
     def _supervise(self) -> None:
         """Handle the messages of lanes, and take back the tasks of those that ended."""
-        for lane in self._pool.ended_lanes():
-            # The log has not responded in the last round.
-            self._drop(lane, has_ended=True)
         self._handle_lanes()
-        ended = self._pool.ended_lanes()
+        ended = self._pool.fence_ended()
         if not ended:
             return
         # All of them are fenced by now: an open transaction of one would hold back this read.
@@ -249,7 +246,7 @@ class ContinuousEngine:
                 self._failure = self._failure or self._setbacks.lane_lost(lane.tasks)
 
     def _handle_lanes(self) -> None:
-        """Handle the messages of lanes, and fence those that have ended or are silent."""
+        """Handle the messages of lanes, and end those that are silent."""
         for lane, message in self._pool.take_messages():
             if message is not None:
                 self._handle(lane, message)
@@ -269,20 +266,20 @@ class ContinuousEngine:
             self._lose(lane)
 
     def _lose(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """Fence a lane that may have ended unexpectedly."""
+        """End a lane that may have ended unexpectedly."""
         if not lane.is_stopping and not self._cancelled.is_set():
             self._observer.lane_lost()
         self._drop(lane, has_ended=has_ended)
 
     def _drop(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """Fence a lane. `has_ended`: it has stopped by itself.
+        """End a lane. `has_ended`: it has stopped by itself.
 
-        It keeps its tasks until their state is read from the log.
+        It keeps its tasks until it is fenced, and their state is read from the log.
         """
         for task_id in lane.tasks:
             self._last_hosts[task_id] = lane.host
             self._observer.task_stopped(task_id)
-        self._pool.fence(lane, has_ended=has_ended)
+        self._pool.end(lane, has_ended=has_ended)
 
     def _stop(self, lane: LaneHandle, reason: str) -> None:
         """Let a lane commit and end. The other lanes take over its tasks."""
@@ -436,6 +433,8 @@ class ContinuousEngine:
         if not ended.outcome:
             return
         outcome = decode_outcome(ended.outcome)
+        # An open transaction of the lane would hold back what is written now.
+        self._pool.fence_ended()
         write_dead_letters(self._log, self._lease, self._config.application_id, [outcome])
         failure = find_failure([outcome])
         if isinstance(failure, OffsetOutOfRange) and failure.offset < failure.start:
@@ -469,15 +468,16 @@ class ContinuousEngine:
             self._pool.wait(0.1)
             try:
                 self._handle_lanes()
+                for lane in self._pool.fence_ended():
+                    self._pool.forget(lane)
             except LogError as error:
                 # The lease is lost, or the log is unavailable. The next holder fences the lanes.
                 log.debug("Lanes are closed without their last messages: %s", error)
                 break
-            for lane in self._pool.ended_lanes():
-                self._pool.forget(lane)
-        for lane in list(lanes.values()):
-            with contextlib.suppress(LogError):
-                self._drop(lane)
+        for lane in lanes.values():
+            self._drop(lane)
+        with contextlib.suppress(LogError):
+            self._pool.fence_ended()
         if self._failure is not None:
             log.error(
                 "A last commit has failed. Its records are processed again: %s", self._failure

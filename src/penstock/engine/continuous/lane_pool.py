@@ -202,8 +202,8 @@ class LanePool:
         """Return the lanes that have ended, but are not forgotten yet."""
         return [lane for lane in self.lanes.values() if lane.state is LaneState.ENDED]
 
-    def fence(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
-        """End a lane: nothing that it has not committed becomes visible. May be repeated.
+    def end(self, lane: LaneHandle, *, has_ended: bool = False) -> None:
+        """End a lane. It may still commit until it is fenced.
 
         `has_ended`: it has stopped by itself.
         """
@@ -212,7 +212,14 @@ class LanePool:
             lane.channel.close()
         if not has_ended:
             self._starter.cancel(lane.serial)
-        self._lease.fence_writer(lane.grant)
+
+    def fence_ended(self) -> list[LaneHandle]:
+        """Fence the lanes that have ended, and return them: nothing that they have not committed
+        becomes visible. They are fenced together, because a log may need half a second."""
+        ended = self.ended_lanes()
+        if ended:
+            self._lease.fence_writers([lane.grant for lane in ended])
+        return ended
 
     def forget(self, lane: LaneHandle) -> None:
         """Remove a fenced lane."""

@@ -7,6 +7,7 @@ row exists until the writer is fenced, or until a new holder takes the lease.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from typing import NamedTuple
 
 from penstock.log.base import Candidate, Lease
@@ -114,10 +115,12 @@ class EmbeddedLease(Lease):
             _write(db, _LeaseRow(_grant_name(grant), 1, 0, 1))
         return grant
 
-    def fence_writer(self, grant: WriterGrant) -> None:
-        """See `Lease.fence_writer`. A transaction is decided when its commit returns."""
+    def fence_writers(self, grants: Collection[WriterGrant]) -> None:
+        """See `Lease.fence_writers`. A transaction is decided when its commit returns."""
         with self._database.writing() as db:
-            db.execute("DELETE FROM leases WHERE name = ?", (_grant_name(grant),))
+            db.executemany(
+                "DELETE FROM leases WHERE name = ?", [(_grant_name(grant),) for grant in grants]
+            )
 
     def member_token(self) -> bytes:
         """See `Lease.member_token`. The file itself checks the lease at each commit."""

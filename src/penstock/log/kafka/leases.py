@@ -116,11 +116,12 @@ class KafkaLease(Lease):
             self.confirm()
             return WriterGrant(self.name, self.epoch, self._writers.serials)
 
-    def fence_writer(self, grant: WriterGrant) -> None:
-        """See `Lease.fence_writer`. Takes about half a second if a transaction is open."""
-        if (grant.lease, grant.epoch) != (self.name, self.epoch):
-            raise ValueError(f"The writer {grant} belongs to another lease or epoch.")
-        self._fence_all([grant.serial])
+    def fence_writers(self, grants: Collection[WriterGrant]) -> None:
+        """See `Lease.fence_writers`. Takes about half a second if transactions are open."""
+        for grant in grants:
+            if (grant.lease, grant.epoch) != (self.name, self.epoch):
+                raise ValueError(f"The writer {grant} belongs to another lease or epoch.")
+        self._fence_all([grant.serial for grant in grants])
 
     def _fence_all(self, serials: Collection[int]) -> None:
         if not serials:
