@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import socket
 import threading
 import time
+from itertools import pairwise
 from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Connection
 
@@ -151,6 +153,24 @@ def test_lane_may_be_silent_after_the_handshake(monkeypatch: pytest.MonkeyPatch)
             assert not any(limit.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))
     finally:
         server.close()
+
+
+def test_server_without_free_file_descriptors_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ControlServer(None, lambda connection: None)
+    attempts: list[float] = []
+
+    def fail() -> Connection:
+        attempts.append(time.monotonic())
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(server._listener, "accept", fail)
+    server.endpoint.connect().close()
+    while len(attempts) < 5:
+        assert server._thread.is_alive()
+        time.sleep(0.01)
+    server.close()
+    pauses = [after - before for before, after in pairwise(attempts)]
+    assert min(pauses) >= 0.9 * control_server.ERROR_PAUSE_S
 
 
 @pytest.mark.parametrize("hosts", [None, ("127.0.0.1", "127.0.0.1")])

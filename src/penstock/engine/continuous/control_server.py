@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 DRIVER_PORT = "penstock.driver.port"
 #: How long the server waits for each message of a connection that has not proved its key.
 HANDSHAKE_S = 10
+#: The pause after a connection that could not be accepted.
+ERROR_PAUSE_S = 0.1
 #: Connections that may wait to be accepted: the lanes of a cluster start at the same time.
 _BACKLOG = 128
 
@@ -54,6 +57,8 @@ class ControlServer:
                 connection = self._listener.accept()
             except OSError as error:
                 log.debug("A connection could not be accepted: %s", error)
+                # The process may have too many open files for a while.
+                time.sleep(ERROR_PAUSE_S)
                 continue
             threading.Thread(
                 target=self._authenticate, args=(connection,), name="penstock-handshake",

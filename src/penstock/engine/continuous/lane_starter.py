@@ -72,6 +72,7 @@ class InlineLanes:
         except Exception as raised:
             error = raised
         finally:
+            self._threads.pop(serial, None)
             self._on_ended(serial, error)
 
     def cancel(self, serial: int) -> None:
@@ -79,5 +80,5 @@ class InlineLanes:
 
     def close(self) -> None:
         """Wait for the threads."""
-        for thread in self._threads.values():
+        for thread in list(self._threads.values()):
             thread.join(10)
