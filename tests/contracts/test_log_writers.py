@@ -114,7 +114,7 @@ def test_fenced_writer_commits_nothing_while_the_other_continues(logs: LogUnderT
     fenced, alive = (other.open_writer(grant, lease.member_token) for grant in grants)
     assert write(fenced, 1, offset=1) == 1
     write(alive, 2, 1, offset=1)
-    lease.fence_writer(grants[0])
+    lease.fence_writers([grants[0]])
     assert pairs(log, "orders") == [(b"k1", b"1")]
     for _ in range(2):
         with pytest.raises(Fenced):
@@ -135,7 +135,7 @@ def test_writer_that_was_fenced_before_it_was_opened_commits_nothing(
     log = logs.open()
     lease = acquire_lease(log)
     grant = lease.create_writer()
-    lease.fence_writer(grant)
+    lease.fence_writers([grant])
     with pytest.raises(Fenced):
         write(logs.open().open_writer(grant, lease.member_token), 1)
     assert pairs(log, "orders") == []
@@ -244,7 +244,7 @@ def test_fencing_during_transactions_leaves_whole_transactions(logs: LogUnderTes
     thread.start()
     assert committed.wait(TIMEOUT_S)
     started = time.monotonic()
-    lease.fence_writer(grant)
+    lease.fence_writers([grant])
     assert time.monotonic() - started < 10
     # Nothing of the writer becomes visible from now on.
     counts = [len(pairs(log, "orders", partition)) for partition in (0, 1)]

@@ -150,7 +150,7 @@ def test_tasks_that_write_to_many_partitions_share_no_transaction(
             assert {each.offset for each in found.values()} == {1}
 
 
-def test_driver_hears_of_the_end_although_a_resource_cannot_be_closed(
+def test_last_message_is_sent_although_a_resource_cannot_be_closed(
     log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise the signs of life of a lane without tasks would never end."""

@@ -119,7 +119,7 @@ def test_punctuations_commit_the_offsets_of_their_task(driver: Driver, log: Log)
 
 def test_fenced_lane_publishes_no_punctuation(driver: Driver, log: Log, lease: Lease) -> None:
     tick_until(driver, log, 2)
-    lease.fence_writer(driver.lane._writer.grant)
+    lease.fence_writers([driver.lane._writer.grant])
     before = ticks(log)
     assert_ends(driver)
     assert ticks(log) == before

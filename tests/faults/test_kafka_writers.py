@@ -106,7 +106,7 @@ def test_result_of_a_commit_is_true_after_a_lost_message(
     except LogError as error:
         raised = error
     assert injection.finished.wait(PATIENCE_S)
-    lease.fence_writer(writer.grant)
+    lease.fence_writers([writer.grant])
     found = published(plain)
     offset = plain.committed("app", [P0])[P0].offset
     assert found in ([[b"1"] * 3] * 2, [[b"1"] * 3 + [b"2"] * 3] * 2)

@@ -80,7 +80,7 @@ def test_last_commit_of_a_lost_lane_is_read_behind_an_open_transaction(
     commit(lost, LOST, 1)
     leave_open(other)
     commit(lost, LOST, 2)
-    lease.fence_writer(lost.grant)
+    lease.fence_writers([lost.grant])
     progress.reload(lease, [LOST])
     assert progress.records[LOST].batch == 2
     assert progress.offsets[TopicPartition("orders", 0)] == 2
@@ -95,7 +95,7 @@ def test_state_that_other_lanes_have_reported_is_kept(
     commit(lost, LOST, 1)
     progress.commit(OTHER, TaskRecord(5, 0), {("orders", 1): 50})
     progress.advance({("orders", 1): 50})
-    lease.fence_writer(lost.grant)
+    lease.fence_writers([lost.grant])
     progress.reload(lease, [LOST])
     assert progress.records[OTHER].batch == 5
     assert progress.offsets[TopicPartition("orders", 1)] == 50
@@ -111,6 +111,6 @@ def test_offsets_in_open_transactions_of_other_lanes_are_not_awaited(
     producer.begin_transaction()
     metadata = other.token()
     producer.send_offsets_to_transaction([KafkaPartition("orders", 1, 7)], metadata, TIMEOUT_S)
-    lease.fence_writer(lost.grant)
+    lease.fence_writers([lost.grant])
     progress.reload(lease, [LOST])
     assert progress.offsets[TopicPartition("orders", 0)] == 1

@@ -71,7 +71,7 @@ def test_open_transaction_of_a_fenced_writer_is_aborted_at_once(log: Log) -> Non
     log.append("orders", 0, RecordColumns([None], [b"behind"]))
     assert values(log) == []
     started = time.monotonic()
-    lease.fence_writer(writer.grant)
+    lease.fence_writers([writer.grant])
     assert time.monotonic() - started < 5
     # The open transaction held back the readers.
     assert values(log) == [b"behind"]

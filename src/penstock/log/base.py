@@ -176,10 +176,6 @@ class Lease(ABC):
     def create_writer(self) -> WriterGrant:
         """Let one more process write on behalf of the holder. Recorded in the log at once."""
 
-    def fence_writer(self, grant: WriterGrant) -> None:
-        """End a writer. See `fence_writers`."""
-        self.fence_writers([grant])
-
     @abstractmethod
     def fence_writers(self, grants: Collection[WriterGrant]) -> None:
         """End writers. Their later transactions raise `Fenced`. May be repeated.

@@ -95,7 +95,7 @@ def test_send_to_a_process_that_reads_nothing_ends(hosts: tuple[str, str] | None
             )
             sender = threading.Thread(target=send_until_closed, args=(driver,), daemon=True)
             sender.start()
-            assert closed.wait(30), "the connection is given up"
+            assert closed.wait(30), "the connection is closed"
             sender.join(30)
             assert not sender.is_alive()
     finally:

@@ -51,7 +51,7 @@ class Channel(Generic[M]):
     """One end of a connection. A thread reads it and passes on each message.
 
     Any thread may send. A message waits for at most `send_timeout_s` until the other end reads the
-    earlier ones; then the connection is given up. After the connection is lost, messages are
+    earlier ones; then the connection is closed. After the connection is lost, messages are
     dropped, and `on_closed` has been called once.
     """
 
