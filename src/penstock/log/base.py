@@ -376,8 +376,8 @@ class Log(ABC):
     ) -> list[AppendResult]:
         """Append to several partitions atomically.
 
-        `together=False` gives up atomicity if the process or the connection fails in between. On
-        Kafka that saves a transaction.
+        `together=False` gives up atomicity: appends may fail alone (`PartlyAppended`), and the
+        process may end in between. On Kafka that saves a transaction.
         """
 
     @abstractmethod

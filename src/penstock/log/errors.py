@@ -11,6 +11,7 @@
     ├── Fenced                another process has the lease or the partition now
     ├── GroupNotEmpty
     ├── StagedRecordsGone
+    ├── PartlyAppended        some of several appends that do not depend on each other
     └── LogUnavailable
         ├── LogBusy           other writers held the log for too long
         ├── LogReadOnly
@@ -20,17 +21,20 @@
         ├── NewerFormat
         └── OutcomeUnknown    the connection was lost during a commit
 
-An append, a transaction or an offset commit that raises has written nothing. The only exception is
-`OutcomeUnknown`.
+An append, a transaction or an offset commit that raises has written nothing, except with
+`OutcomeUnknown` and `PartlyAppended`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import StreamsException
 from penstock.suggestions import did_you_mean, listed, user_topics_first
+
+if TYPE_CHECKING:
+    from penstock.log.types import AppendResult
 
 
 class LogError(StreamsException):
@@ -125,6 +129,16 @@ class GroupNotEmpty(LogError):
 
 class StagedRecordsGone(LogError):
     """Staged records were already appended, dropped, or deleted after a while."""
+
+
+class PartlyAppended(LogError):
+    """Some of several appends that do not depend on each other have failed, but not all."""
+
+    def __init__(self, results: Sequence[AppendResult | LogError]) -> None:
+        self.results = tuple(results)
+        self.first = next(each for each in results if isinstance(each, LogError))
+        failed = sum(isinstance(each, LogError) for each in results)
+        super().__init__(f"{failed} of {len(results)} appends have failed. {self.first}")
 
 
 class LogUnavailable(LogError):

@@ -1,8 +1,8 @@
 """Sends the buffered records of a producer: one append to the log per drain of the buffer.
 
-A failed append has no effect, so a retry cannot duplicate a record: every producer is idempotent.
-One invalid record must not fail the others: the sender halves a rejected batch until the invalid
-records are alone. The order within a partition stays.
+A failed append to a partition has no effect, so a retry cannot duplicate a record: every producer
+is idempotent. One invalid record must not fail the others: the sender halves a rejected batch until
+the invalid records are alone. The order within a partition stays.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.clients.errors import KafkaError, to_kafka_error
@@ -21,7 +21,14 @@ from penstock.clients.types import (
     TIMESTAMP_LOG_APPEND_TIME,
 )
 from penstock.log.base import Log
-from penstock.log.errors import InvalidRecord, LogBusy, LogError, UnknownPartition, UnknownTopic
+from penstock.log.errors import (
+    InvalidRecord,
+    LogBusy,
+    LogError,
+    PartlyAppended,
+    UnknownPartition,
+    UnknownTopic,
+)
 from penstock.log.types import Append, AppendResult
 from penstock.record import RecordColumns
 
@@ -139,15 +146,17 @@ class Sender(threading.Thread):
     def _send(self, records: list[PendingRecord]) -> list[DeliveryReport]:
         try:
             return self._append(records)
-        except UnknownTopic as error:
+        except LogError as error:
+            return self._send_after(error, records)
+
+    def _send_after(self, error: LogError, records: list[PendingRecord]) -> list[DeliveryReport]:
+        """Send what may be sent of records whose append has failed, and report the others."""
+        if isinstance(error, UnknownTopic):
             return self._send_without_missing(records, error)
-        except InvalidRecord as error:
-            if len(records) == 1:
-                return failure_reports(records, to_kafka_error(error))
+        if isinstance(error, InvalidRecord) and len(records) > 1:
             half = len(records) // 2
             return self._send(records[:half]) + self._send(records[half:])
-        except LogError as error:
-            return failure_reports(records, to_kafka_error(error))
+        return failure_reports(records, to_kafka_error(error))
 
     def _send_without_missing(
         self, records: list[PendingRecord], error: UnknownTopic
@@ -172,10 +181,17 @@ class Sender(threading.Thread):
             Append(topic, partition, to_columns(group))
             for (topic, partition), group in groups.items()
         ]
-        results = self._append_with_retries(appends, records[0].created_at)
+        results: Sequence[AppendResult | LogError]
+        try:
+            results = self._append_with_retries(appends, records[0].created_at)
+        except PartlyAppended as error:
+            results = error.results
         reports: list[DeliveryReport] = []
         for group, result in zip(groups.values(), results, strict=True):
-            reports += success_reports(group, result)
+            if isinstance(result, LogError):
+                reports += self._send_after(result, group)
+            else:
+                reports += success_reports(group, result)
         return reports
 
     def _append_with_retries(self, appends: list[Append], created_at: float) -> list[AppendResult]:

@@ -22,6 +22,7 @@ from penstock.engine.worker.record_groups import group_records, without_shuffle_
 from penstock.engine.worker.replica_pool import TaskSnapshot
 from penstock.errors import RetryRequestedException
 from penstock.log.base import Log
+from penstock.log.errors import PartlyAppended
 from penstock.log.types import Append, LogBatch
 from penstock.record import PartitionColumns, TaskId
 from penstock.task.queue import RecordRange
@@ -122,7 +123,7 @@ class TaskRun:
         published = 0
         if self._worker.publishes:
             published = count_records(outputs)
-            self._worker.log.append_many(outputs, together=False)
+            self._publish(outputs)
             outputs = []
         offsets = self._offsets(result, ranges)
         shuffled = {
@@ -201,8 +202,15 @@ class TaskRun:
         ]
         if not publishes:
             return appends
-        self._worker.log.append_many(appends, together=False)
+        self._publish(appends)
         return []
+
+    def _publish(self, outputs: list[Append]) -> None:
+        """Write outputs before the commit. A retry writes all of them again."""
+        try:
+            self._worker.log.append_many(outputs, together=False)
+        except PartlyAppended as error:
+            raise error.first from error
 
     def _changes(
         self, result: TaskResult, cache: ChangelogCache | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.clock import wall_clock_ms
-from penstock.log.errors import LogError, OutcomeUnknown
+from penstock.log.errors import LogError, OutcomeUnknown, PartlyAppended
 from penstock.log.kafka.append_context import AppendContext
 from penstock.log.kafka.client.errors import error_of, translate
 from penstock.log.kafka.client.producers import Delivery
@@ -42,15 +42,18 @@ class KafkaAppender:
         return self.append_each([Append(topic, partition, records)])[0]
 
     def append_each(self, appends: Iterable[Append]) -> list[AppendResult]:
-        """Append to several partitions, independently of each other."""
+        """Append to several partitions, independently of each other; `PartlyAppended` if some of
+        them fail."""
         context = self._context
         context.connection.check_open()
         pending = [PendingAppend.of(*append) for append in appends]
         now = wall_clock_ms()
         limit = context.check_appends(pending, now)
-        appended = self._send(pending, now, limit)
+        try:
+            appended = self._send(pending, now, limit)
+        finally:
+            context.connection.changed.set()
         context.staging.drop(staged for append in pending for staged in append.staged())
-        context.connection.changed.set()
         return appended
 
     def _send(
@@ -75,13 +78,15 @@ class KafkaAppender:
                     raise context.connection.unavailable("Appending records failed")
         except KafkaException as raised:
             raise self._failure(error_of(raised), appends[0].topic) from raised
-        for append, delivery in zip(appends, deliveries, strict=True):
-            if delivery.error is not None:
-                raise self._failure(delivery.error, append.topic)
-        return [
-            context.result_of(append, delivery)
+        results = [
+            context.result_of(append, delivery) if delivery.error is None
+            else self._failure(delivery.error, append.topic)
             for append, delivery in zip(appends, deliveries, strict=True)
         ]
+        failures = [each for each in results if isinstance(each, LogError)]
+        if not failures:
+            return [each for each in results if not isinstance(each, LogError)]
+        raise failures[0] if len(failures) == len(results) else PartlyAppended(results)
 
     def _failure(self, error: KafkaError, topic: str) -> LogError:
         context = self._context
