@@ -22,6 +22,7 @@ from penstock.dsl.checks import as_serdes
 from penstock.java_names import JavaNames
 from penstock.serdes.base import Serde, SerdeOrType
 from penstock.stores.api.dsl_suppliers import BuiltInDslStoreSuppliers, DslStoreSuppliers
+from penstock.stores.api.suppliers import RowsOption
 from penstock.topology.naming import check_name
 from penstock.windows import to_ms
 
@@ -107,6 +108,12 @@ class Materialized(JavaNames, Generic[K, V]):
             raise ValueError(
                 "A Materialized takes either a supplier or a store_type, not both. "
                 "A supplier already chooses the type of store."
+            )
+        if isinstance(self.name, RowsOption | StoreType):
+            option = "supplier" if isinstance(self.name, RowsOption) else "store_type"
+            raise TypeError(
+                f"The first argument of Materialized is the name of the store. Pass the "
+                f"{type(self.name).__name__} as {option}=."
             )
         if self.name is not None:
             check_name(self.name)
