@@ -3,7 +3,6 @@
 
 from .app import Streams as Streams
 from .config import StreamsConfig as StreamsConfig
-from .config import TopologyConfig as TopologyConfig
 from .dsl.branched import BranchedKStream as BranchedKStream
 from .dsl.builder import StreamsBuilder as StreamsBuilder
 from .dsl.cogrouped import CogroupedKStream as CogroupedKStream
@@ -162,6 +161,7 @@ from .topology.nodes import Partitioner as Partitioner
 from .topology.nodes import TopicNameExtractor as TopicNameExtractor
 from .topology.offset_reset import AutoOffsetReset as AutoOffsetReset
 from .topology.topology import Topology as Topology
+from .topology_config import TopologyConfig as TopologyConfig
 from .windows import EmitStrategy as EmitStrategy
 from .windows import JoinWindows as JoinWindows
 from .windows import SessionWindow as SessionWindow

@@ -8,16 +8,14 @@ they accept a `timedelta`.
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock import setting_types as converted
 from penstock.errors import ConfigException
 from penstock.handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -35,6 +33,14 @@ from penstock.setting_effects import (
     CONNECTION_PREFIXES,
     CONNECTION_SETTINGS,
     settings_without_effect,
+)
+from penstock.setting_types import (
+    Milliseconds,
+    Names,
+    OptionalMilliseconds,
+    OptionalPathName,
+    PathName,
+    default_of,
 )
 from penstock.suggestions import did_you_mean
 from penstock.timestamps import TimestampExtractor, make_timestamp_extractor
@@ -77,14 +83,14 @@ class StreamsConfig:
     application_id: str
     #: Path of an embedded log, or `kafka://host:port,...`. `bootstrap.servers=host:port` is the
     #: same as `kafka://host:port`. On the command line: `--log` or `PENSTOCK_LOG`.
-    log: converted.OptionalPathName = converted.default(None)
+    log: OptionalPathName = default_of(None)
     #: Name of the instance in metrics and in the messages of standbys.
     client_id: str = ""
     #: `at_least_once` lets workers write outputs before the commit. `exactly_once_v2` is accepted,
     #: too.
     processing_guarantee: str = "exactly_once"
     #: The time between two commits of a lane, or the minimum time between two batches.
-    commit_interval_ms: converted.OptionalMilliseconds = converted.default(None)
+    commit_interval_ms: OptionalMilliseconds = default_of(None)
     #: `continuous`: long-lived Spark tasks; `batch`: a Spark job for each batch. Not set:
     #: `continuous`, except for `penstock run --once`.
     execution: str | None = None
@@ -92,15 +98,15 @@ class StreamsConfig:
     num_stream_threads: int = 1
     #: How long a task waits for records of an empty source partition, so that it processes several
     #: topics in the order of time. -1: it does not wait.
-    max_task_idle_ms: converted.Milliseconds = converted.default(0)
+    max_task_idle_ms: Milliseconds = default_of(0)
     #: How long the application retries if the log is unavailable, and how long RETRY of a
     #: production handler may take.
-    task_timeout_ms: converted.Milliseconds = converted.default(300_000)
-    poll_ms: converted.Milliseconds = converted.default(100)
+    task_timeout_ms: Milliseconds = default_of(300_000)
+    poll_ms: Milliseconds = default_of(100)
     buffered_records_per_partition: int = 1000
     #: Kafka's optimizations: `reuse.ktable.source.topics`, `merge.repartition.topics`,
     #: `single.store.self.join`.
-    topology_optimization: converted.Names = converted.default(frozenset())
+    topology_optimization: Names = default_of(frozenset())
     #: Wraps every processor.
     processor_wrapper: Any = None
     #: Reject topologies with generated names of stores and internal topics.
@@ -109,7 +115,7 @@ class StreamsConfig:
 
     #: Directory of the local state. On a cluster a relative path is in the temporary directory of
     #: each host.
-    state_dir: converted.PathName = converted.default("penstock-state")
+    state_dir: PathName = default_of("penstock-state")
     #: The record cache. Each running task has this number divided by `num.stream.threads`. 0: no
     #: cache.
     statestore_cache_max_bytes: int = 10 * 1024 * 1024
@@ -117,18 +123,18 @@ class StreamsConfig:
     #: up to date.
     num_standby_replicas: int = 0
     acceptable_recovery_lag: int = 10_000
-    state_cleanup_delay_ms: converted.Milliseconds = converted.default(600_000)
+    state_cleanup_delay_ms: Milliseconds = default_of(600_000)
     #: The stores of DSL operators that name no supplier. `rocksdb` means on disk, with RocksDB's
     #: rules; the rows are in LMDB files.
     dsl_store_suppliers: Any = "rocksdb"
     #: Whether the stores of the DSL keep the headers of records.
     dsl_store_format: str = "DEFAULT"
     #: Time that the changelogs of window stores keep rows beyond the retention of the store.
-    windowstore_changelog_additional_retention_ms: converted.Milliseconds = converted.default(
+    windowstore_changelog_additional_retention_ms: Milliseconds = default_of(
         86_400_000
     )
     #: Time between two deletions of consumed records in repartition topics.
-    repartition_purge_interval_ms: converted.Milliseconds = converted.default(30_000)
+    repartition_purge_interval_ms: Milliseconds = default_of(30_000)
     #: Replicas of internal topics; -1: the default of the broker.
     replication_factor: int = -1
 
@@ -362,81 +368,10 @@ class StreamsConfig:
         return self.app_configs() | {DEAD_LETTER_QUEUE_TOPIC: topic}
 
 
-@dataclass(frozen=True)
-class TopologyConfig:
-    """The configuration of an application with overrides for one topology.
-
-    `overrides` are settings of `StreamsConfig`, by these names or by Kafka's.
-
-    Example:
-        >>> config = StreamsConfig(application_id="orders")
-        >>> TopologyConfig(config, {"max.task.idle.ms": 5}).streams_config().max_task_idle_ms
-        5
-    """
-
-    config: StreamsConfig
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.config, StreamsConfig):
-            raise TypeError(
-                f"TopologyConfig takes a StreamsConfig, not {type(self.config).__name__}."
-            )
-        self.streams_config()
-
-    def streams_config(self) -> StreamsConfig:
-        """Return the configuration with the overrides applied."""
-        names = {f.name for f in fields(StreamsConfig)}
-        settings, unknown = parse_settings(self.overrides, names)
-        if unknown:
-            raise ConfigException(
-                f"A topology has no setting {', '.join(map(repr, sorted(unknown)))}. "
-                "Use the names of StreamsConfig."
-            )
-        return self.config.with_(**settings)
-
-
-def resolve_topology_config(
-    config: StreamsConfig | TopologyConfig | None, default: StreamsConfig | None = None
-) -> StreamsConfig | None:
-    """Return the configuration given to a builder or a topology, with overrides applied.
-
-    Without one it is `default`, then the configuration of an enclosing `building_with` block.
-    """
-    run_config, replaced = _building.get()
-    if isinstance(config, TopologyConfig):
-        if run_config is not None and config.config is replaced:
-            config = replace(config, config=run_config)
-        return config.streams_config()
-    if config is None:
-        config = default or run_config
-    if config is not None and not isinstance(config, StreamsConfig):
-        raise TypeError(
-            f"The configuration of a topology is a StreamsConfig or a TopologyConfig, not "
-            f"{type(config).__name__}. Convert properties with StreamsConfig.from_properties()."
-        )
-    return run_config if run_config is not None and config is replaced else config
-
-
-#: The configuration of the `building_with` block, and the one that it replaces.
-_building: ContextVar[tuple[StreamsConfig | None, StreamsConfig | None]] = ContextVar(
-    "_building", default=(None, None)
-)
-
-
-@contextmanager
-def building_with(
-    config: StreamsConfig, *, instead_of: StreamsConfig | None = None
-) -> Iterator[None]:
-    """Let builders and topologies use this configuration during the block.
-
-    It is their default, and it replaces `instead_of` where that is given explicitly.
-    """
-    token = _building.set((config, instead_of))
-    try:
-        yield
-    finally:
-        _building.reset(token)
+if not TYPE_CHECKING:
+    # For help() and notebooks, which would show the arguments of `__new__`.
+    _self, *_settings = inspect.signature(StreamsConfig.__init__).parameters.values()
+    StreamsConfig.__signature__ = inspect.Signature(_settings)
 
 
 _MINIMUMS: Mapping[str, int] = {

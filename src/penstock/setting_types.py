@@ -11,7 +11,7 @@ Kept = TypeVar("Kept")
 Given = TypeVar("Given")
 
 
-def default(value: Any) -> Any:
+def default_of(value: Any) -> Any:
     """Return the default of a field with one of these types, which is not of that type."""
     return value
 
@@ -30,3 +30,10 @@ if TYPE_CHECKING:
     PathName: TypeAlias = Converted[str, str | os.PathLike[str]]
     OptionalPathName: TypeAlias = Converted[str | None, str | os.PathLike[str] | None]
     Names: TypeAlias = Converted[frozenset[str], str | Iterable[str]]
+else:
+    # The types of arguments, for help() and notebooks.
+    Milliseconds = int | timedelta
+    OptionalMilliseconds = int | timedelta | None
+    PathName = str | os.PathLike
+    OptionalPathName = str | os.PathLike | None
+    Names = str | Iterable[str]

@@ -21,9 +21,9 @@ from penstock import (
     TopologyConfig,
     TopologyException,
 )
-from penstock.config import building_with
 from penstock.log import Log
 from penstock.testing import TopologyTestDriver
+from penstock.topology_config import building_with
 
 TEXT = Serdes.string()
 BUILD = '''

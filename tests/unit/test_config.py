@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import inspect
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -46,6 +47,12 @@ def test_wrong_argument_of_the_configuration_is_explained(
 ) -> None:
     with pytest.raises(TypeError, match=message):
         StreamsConfig(*given, **settings)
+
+
+def test_signature_lists_the_settings() -> None:
+    settings = inspect.signature(StreamsConfig).parameters
+    assert list(settings) == [each.name for each in fields(StreamsConfig)]
+    assert get_type_hints(StreamsConfig)["commit_interval_ms"] == int | timedelta | None
 
 
 def test_durations_accept_timedeltas() -> None:

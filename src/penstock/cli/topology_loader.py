@@ -14,10 +14,11 @@ from types import ModuleType
 from typing import Any
 
 from penstock.cli.errors import CommandError
-from penstock.config import StreamsConfig, TopologyConfig, building_with
+from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.suggestions import did_you_mean
 from penstock.topology.topology import Topology
+from penstock.topology_config import TopologyConfig, building_with
 
 #: Names to look for, in this order, if the target has no name.
 DEFAULT_NAMES = ("topology", "build_topology", "builder", "build", "app")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
+from penstock.config import StreamsConfig
 from penstock.dsl.checks import as_serdes, check_source_options, check_store_builder
 from penstock.dsl.known_options import lists_options
 from penstock.dsl.options import Materialized, StoreOption, as_materialized
@@ -34,6 +34,7 @@ from penstock.topology.rules import rules_for
 from penstock.topology.serde_check import check_serdes
 from penstock.topology.store_specs import KeyValueSpec
 from penstock.topology.topology import Topology
+from penstock.topology_config import TopologyConfig, resolve_topology_config
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import StreamsConfig, TopologyConfig, resolve_topology_config
+from penstock.config import StreamsConfig
 from penstock.errors import TopologyException
 from penstock.java_names import JavaNames
 from penstock.processors.user import UserProcessor, supplied_stores
@@ -35,6 +35,7 @@ from penstock.topology.nodes import (
 )
 from penstock.topology.offset_reset import AutoOffsetReset
 from penstock.topology.processor_wrapper import wrap_node
+from penstock.topology_config import TopologyConfig, resolve_topology_config
 
 #: A serde, or a function: a deserializer for a source, a serializer for a sink.
 SerdeLike = Serde[Any] | Callable[[Any], Any] | None
