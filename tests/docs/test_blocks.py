@@ -59,7 +59,9 @@ def test_every_block_is_run_or_listed() -> None:
 
 def test_listed_pages_have_code_and_listed_tests_exist() -> None:
     with_code = {page for page, block in all_blocks() if block.language == "python"}
-    assert {*SCRIPTS, *LOGGING_SCRIPTS, *OTHER_SCRIPTS, *WALKTHROUGHS} <= with_code
+    with_commands = {page for page, block in all_blocks() if block.language == "console"}
+    assert {*SCRIPTS, *LOGGING_SCRIPTS, *OTHER_SCRIPTS} <= with_code
+    assert set(WALKTHROUGHS) <= with_code | with_commands
     for each in ELSEWHERE.values():
         file, _, name = each.test.partition("::")
         assert f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8"), each.test

@@ -22,7 +22,7 @@ def test_error_of_a_commit_is_kept_if_its_staged_records_cannot_be_deleted(
         assert lease is not None
         grant = lease.create_writer()
         writer = log.open_writer(grant, lambda: b"")
-        lease.fence_writer(grant)
+        lease.fence_writers([grant])
 
         def fail(*_: Any) -> None:
             raise LogBusy("The file is locked.")
