@@ -122,8 +122,8 @@ class UnversionedGetter:
 
 def _not_windowed(store_name: str, key: object) -> TypeError:
     return TypeError(
-        f"The table in store '{store_name}' has windowed keys, and the key {key!r} is of type "
-        f"{type(key).__name__}. Join it with a stream or table whose keys are `Windowed`, or "
+        f"The table in store '{store_name}' has windowed keys, and the key of the record is of "
+        f"type {type(key).__name__}. Join it with a stream or table whose keys are `Windowed`, or "
         "create a table with plain keys: table.to_stream(lambda key, value: key.key).to_table()."
     )
 

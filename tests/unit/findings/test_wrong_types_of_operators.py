@@ -36,7 +36,7 @@ def test_plain_key_for_a_windowed_table_is_explained(windows: Any) -> None:
     stream.join(counts, lambda value, count: f"{value}{count}").to("out")
     error = fail(builder, "in")
     assert isinstance(error.__cause__, TypeError)
-    assert "has windowed keys, and the key 'k' is of type str" in str(error)
+    assert "has windowed keys, and the key of the record is of type str" in str(error)
     assert "table.to_stream(lambda key, value: key.key).to_table()" in str(error)
 
 
