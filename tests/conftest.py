@@ -17,7 +17,9 @@ scopes start first.
 from __future__ import annotations
 
 import functools
+import logging
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +97,14 @@ def pytest_runtest_makereport() -> Any:
         for title, text in report.sections
     ]
     return report
+
+
+@pytest.fixture(autouse=True)
+def restored_loggers() -> Iterator[None]:
+    """Restore what a test changes: later tests of the process read log lines, too."""
+    loggers = [logging.getLogger(), logging.getLogger("penstock")]
+    before = [(each.level, each.propagate, each.disabled) for each in loggers]
+    yield
+    for logger, (level, propagate, disabled) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.propagate, logger.disabled = propagate, disabled
